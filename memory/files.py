@@ -128,6 +128,29 @@ def open_lines(path: Path, *, links: bool = False) -> BinaryIO:
     return file
 
 
+def read_file(path: Path, *, links: bool = False, is_small: bool = False) -> bytes:
+    """Return the content of a regular file that is parsed as a whole.
+
+    Args:
+        path: the file.
+        links: see `open_file`.
+        is_small: whether it is one object such as a manifest, which is no longer than a line.
+
+    Raises:
+        BadData: as for `open_file`, or it is longer than `LARGEST_INPUT`, or `LONGEST_LINE` if it
+            is small.
+        OSError: it does not exist, or cannot be read.
+    """
+    largest = LONGEST_LINE if is_small else LARGEST_INPUT
+    with open_file(path, links=links) as file:
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise BadData(
+            f"'{path}' has more than {largest:,} bytes: name a smaller file, or restore this one."
+        )
+    return content
+
+
 def _refuse_sparse(path: Path, status: os.stat_result) -> None:
     """Raise `BadData` for a large file that is almost only holes: it came as a few bytes, and its
     single line would use up the memory.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from emend.memory.errors import BadData
-from emend.memory.files import open_file, open_lines, without_mark
+from emend.memory.files import open_lines, read_file, without_mark
 
 # Maximum nesting. Python's recursion limit is 1,000, and values are also copied, shown and
 # serialised.
@@ -140,11 +140,10 @@ def read_json(path: Path, *, links: bool = False) -> Any:
         links: see `open_file`.
 
     Raises:
-        BadData: it is not a regular file, or `parse_json` raises it.
+        BadData: it is not a regular file or is too large, or `parse_json` raises it.
         OSError: it does not exist, or cannot be read.
     """
-    with open_file(path, links=links) as file:
-        return parse_json(file.read(), str(path))
+    return parse_json(read_file(path, links=links), str(path))
 
 
 def parse_lines(

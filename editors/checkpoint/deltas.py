@@ -28,8 +28,8 @@ from emend.memory.files import (
     FILE_MODE,
     FOLDER_MODE,
     file_lock,
-    open_file,
     private_folder,
+    read_file,
     replace_file,
 )
 
@@ -148,8 +148,7 @@ def read_manifest(folder: Path) -> DeltaManifest:
     """
     file = folder / MANIFEST
     try:
-        with open_file(file) as opened:
-            return DeltaManifest.model_validate_json(opened.read())
+        return DeltaManifest.model_validate_json(read_file(file, is_small=True))
     except OSError as error:
         raise MissingData(
             f"no delta in '{folder}': name a folder that `emend edit --out` wrote."

@@ -23,7 +23,7 @@ from emend.editors.numerics.tensor_files import read_tensors, save_whole, sha256
 from emend.memory.edit import FrozenModel
 from emend.memory.embeddings.model_load import model_load
 from emend.memory.errors import BadData, BadSettings, MissingData
-from emend.memory.files import FILE_MODE, file_lock, open_file, private_folder, replace_file
+from emend.memory.files import FILE_MODE, file_lock, private_folder, read_file, replace_file
 
 SUBFOLDER, RECORD, ORIGINALS, LOCK = (
     "emend-edit",
@@ -153,8 +153,7 @@ def _read_originals(folder: Path) -> tuple[CheckpointRecord, Mapping[str, Tensor
     record, file = folder / SUBFOLDER / RECORD, folder / SUBFOLDER / ORIGINALS
     _require_record(folder)  # another process may have reverted the folder in the meantime
     try:
-        with open_file(record) as opened:
-            parsed = CheckpointRecord.model_validate_json(opened.read())
+        parsed = CheckpointRecord.model_validate_json(read_file(record, is_small=True))
         intact = sha256_of(file) == parsed.sha256
         originals = read_tensors(file) if intact else {}
         if not intact or originals.keys() != parsed.changed.keys():

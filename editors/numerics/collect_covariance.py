@@ -19,7 +19,7 @@ from emend.editors.numerics.key_sums import add_keys, key_size, mirrored
 from emend.editors.numerics.tensor_files import parse_digest, read_tensors, save_whole
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadData, BadSettings, MissingData
-from emend.memory.files import open_file, private_folder, replace_file
+from emend.memory.files import private_folder, read_file, replace_file
 
 log = logging.getLogger(__name__)
 # Number of texts that are sorted by length and batched together.
@@ -228,8 +228,7 @@ def read_counts(folder: Path) -> CorpusCounts | None:
     """
     file = folder / COUNTS
     try:
-        with open_file(file) as opened:
-            return CorpusCounts.model_validate_json(opened.read())
+        return CorpusCounts.model_validate_json(read_file(file, is_small=True))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except ValueError as error:

@@ -22,7 +22,7 @@ from emend.evals.data.download import SOURCES, SourceLedger, digest_like, source
 from emend.evals.data.shapes import SHAPES, Shape, no_files
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, BadSettings, EmendError, MissingData, problem_of
-from emend.memory.files import open_file, without_mark
+from emend.memory.files import read_file, without_mark
 from emend.memory.json_files import parse_json
 
 LONGEST = 80
@@ -42,8 +42,7 @@ def records(path: Path, name: str) -> tuple[list[object], Fault | None]:
     """Read the records of a JSON file, a list or `{"data": [...]}`; if the file is truncated, those
     before the cut.
     """
-    with open_file(path, links=True) as file:
-        raw = without_mark(file.read())
+    raw = without_mark(read_file(path, links=True))
     try:
         content = parse_json(raw, "not whole")
     except BadData as error:

@@ -18,7 +18,7 @@ from emend.evals.log.lines import BROKEN_RATIO, COSTS, PERPLEXITY, PERPLEXITY_BE
 from emend.evals.log.records import read_lines
 from emend.memory.edit import Edit, FrozenModel, content_id
 from emend.memory.errors import BadData, EmendError, MissingData, RunRefused, reason_of
-from emend.memory.files import open_file
+from emend.memory.files import read_file
 
 if TYPE_CHECKING:
     from emend.editors.drift import ModelState
@@ -58,8 +58,7 @@ def load_texts(name: str | None, benchmark: Any, seed: int) -> tuple[str, ...]:
         return tuple(tomllib.loads(SHIPPED.read_text(encoding="utf-8"))["texts"])
     file = Path(name).expanduser()
     try:
-        with open_file(file, links=True) as opened:
-            content = opened.read().decode("utf-8-sig")
+        content = read_file(file, links=True).decode("utf-8-sig")
     except FileNotFoundError as error:
         raise MissingData(
             f"no file '{file}' of held-out texts: name one with one text per line, or {NO_TEXTS}."

@@ -23,7 +23,7 @@ from emend.evals.metrics.published.akew import EDITED, akew_error
 from emend.graphs.extraction.sentences import split_sentences
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadData, BadSettings, field_problem, reason_of
-from emend.memory.files import open_file
+from emend.memory.files import read_file
 from emend.memory.registry import Registry, nearest
 
 OPTIONS: dict[Scale, tuple[str, ...]] = {
@@ -122,8 +122,8 @@ def load_study(name: str) -> Study:
 
 def _read(path: Path) -> dict[str, Study]:
     try:
-        with open_file(path, links=True) as file:
-            tables = tomllib.loads(file.read().decode("utf-8-sig")).get("study", [])
+        text = read_file(path, links=True, is_small=True).decode("utf-8-sig")
+        tables = tomllib.loads(text).get("study", [])
         studies = [Study.model_validate(table) for table in tables]
     except ValidationError as error:
         problem = field_problem(error, whole="study")

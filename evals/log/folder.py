@@ -25,7 +25,14 @@ from emend.evals.log.records import cut_file, parse_head, write_errors
 from emend.evals.log.table_parts import find_parts, parts_folder
 from emend.evals.log.table_sources import RECORD_SOURCE
 from emend.memory.errors import BadData, RunRefused
-from emend.memory.files import file_lock, line_ends, open_file, private_folder, remove_drafts
+from emend.memory.files import (
+    file_lock,
+    line_ends,
+    open_file,
+    open_lines,
+    private_folder,
+    remove_drafts,
+)
 from emend.memory.json_files import BEGINNING, JsonLine, LinePlace, parse_lines
 
 NEEDED_MB = 50
@@ -243,9 +250,12 @@ def _ignore(error: BadData) -> None:
 def _events_end(path: Path, finished: set[str]) -> int:
     """Return the end offset of the last line that belongs to a finished unit or to the run
     itself.
+
+    Raises:
+        BadData: it is not a regular file, or a line is too long.
     """
     parse = parser_of(SCHEMAS[EVENTS])
-    with suppress(FileNotFoundError), open_file(path) as file:
+    with suppress(FileNotFoundError), open_lines(path) as file:
         for end, start in pairwise(chain(line_ends(file), (0,))):
             file.seek(start)
             with suppress(BadData):  # unreadable lines are truncated

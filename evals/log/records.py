@@ -47,7 +47,7 @@ from emend.evals.log.lines import (
     warn_once,
 )
 from emend.memory.errors import BadData, RunRefused
-from emend.memory.files import line_ends, open_file, replace_file
+from emend.memory.files import line_ends, open_file, read_file, replace_file
 from emend.memory.json_files import (
     BEGINNING,
     JsonLine,
@@ -384,12 +384,13 @@ def read_model(path: Path, model: type[M], remedy: str) -> M:
     """Read a file that contains one JSON object.
 
     Raises:
-        BadData: the file is not a regular file, or violates the model; names file and field.
+        BadData: the file is not a regular file, is too large, or violates the model; names file and
+            field.
         FileNotFoundError: there is none.
         NotADirectoryError: its folder is a file.
     """
-    with read_errors(path), open_file(path) as file:
-        content = file.read()
+    with read_errors(path):
+        content = read_file(path, is_small=True)
     try:
         return parser_of(TypeAdapter(model))(content, str(path))
     except BadData as error:

@@ -43,6 +43,7 @@ from emend.evals.log.records import (
     parse_sound,
     require_records,
 )
+from emend.evals.log.repeated_lines import last_records, without_repeats
 from emend.evals.log.table_parts import source_digest
 from emend.memory.errors import BadData
 from emend.memory.files import connect_database, empty_database, open_lines
@@ -166,14 +167,15 @@ class RunIndex:
         return line
 
     def records(self, case: str) -> Iterator[Record]:
-        """Yield the records of a case's complete units, like `read_records`.
+        """Yield the records of a case's complete units, like `read_records`, repeated ones once.
 
         Raises:
             BadData: there are no records.
         """
         require_records(self.folder)
         units = complete_units(self._records(case), record_head)
-        yield from (record for record in chain.from_iterable(units) if record.probe)
+        records = (record for record in chain.from_iterable(units) if record.probe)
+        yield from last_records(records, self._names[RECORDS])
 
     def _records(self, case: str) -> Iterator[Record | None]:
         """Yield the case's records, and None for lines of other cases between them."""
@@ -185,9 +187,9 @@ class RunIndex:
             yield self._parse(RECORDS, parse_record, line)
 
     def events(self, unit: str) -> dict[str, list[dict[str, Any]]]:
-        """Read a unit's events by probe, in order."""
+        """Read a unit's events by probe, in order, repeated ones once."""
         events: dict[str, list[dict[str, Any]]] = {}
-        for line in self._lines(EVENTS, unit):
+        for line in without_repeats(self._lines(EVENTS, unit), self._names[EVENTS]):
             event = self._parse(EVENTS, _STEP, line)
             events.setdefault(event.get("probe", ""), []).append(event)
         return events
@@ -207,15 +209,12 @@ class RunIndex:
         }
         return [by_start[start] for start in sorted(by_start)]
 
-    def _lines(self, name: str, key: str) -> list[FileLine]:
-        """Return the key's lines; none if the file is missing."""
+    def _lines(self, name: str, key: str) -> Iterator[FileLine]:
+        """Yield the key's lines; none if the file is missing."""
         encoded = key.encode(errors="replace")
         query = "SELECT start, end, line FROM spans WHERE file = ? AND key = ? ORDER BY start"
-        return [
-            line
-            for start, end, number in self._select(name, query, name, hash_key(encoded))
-            for line in read_span(self._files[name], start, number, end)
-        ]
+        for start, end, number in self._select(name, query, name, hash_key(encoded)):
+            yield from read_span(self._files[name], start, number, end)
 
     def _select(self, name: str, query: str, *values: object) -> list[tuple[Any, ...]]:
         """Return the index rows of a file; none if the file is missing."""

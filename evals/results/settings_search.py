@@ -27,7 +27,7 @@ from emend.evals.results.aggregate.rows import Report, report
 from emend.memory.edit import FrozenModel, content_id
 from emend.memory.errors import BadData, BadSettings, EmendError
 from emend.memory.escape import one_line
-from emend.memory.files import open_file, replace_file
+from emend.memory.files import read_file, replace_file
 from emend.memory.registry import name_object
 
 # Name in a search space for the relative depth in the model of the last edited layer.
@@ -317,8 +317,7 @@ def read_journal(file: Path) -> list[Trial]:
     if not file.exists():
         return []
     try:
-        with open_file(file, links=True) as opened:
-            lines = opened.read().decode().split("\n")
+        lines = read_file(file, links=True).decode().split("\n")
         return [Trial.model_validate_json(line) for line in lines[:-1] if line]
     except ValueError as error:
         raise BadData(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +57,9 @@ class VectorCache:
 
     def _read(self, keys: dict[str, bytes]) -> dict[str, _Vectors]:
         vectors: dict[str, _Vectors] = {}
-        with _errors_as_warnings(self._file), self._table() as table:
+        with _errors_as_warnings(self._file), self._transaction("DEFERRED") as table:
+            if not table.execute("SELECT 1 FROM sqlite_master WHERE name = 'vectors'").fetchone():
+                return vectors
             for text, key in keys.items():
                 row = table.execute("SELECT vector FROM vectors WHERE key = ?", (key,)).fetchone()
                 if row:
@@ -65,13 +68,20 @@ class VectorCache:
 
     def _write(self, vectors: dict[bytes, _Vectors]) -> None:
         rows = [(key, vector.astype("<f4").tobytes()) for key, vector in vectors.items()]
-        with _errors_as_warnings(self._file), self._table() as table:
+        with _errors_as_warnings(self._file), self._transaction("IMMEDIATE") as table:
+            table.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB)")
             table.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
 
     @contextmanager
-    def _table(self) -> Iterator[sqlite3.Connection]:
-        with closing(connect_database(self._file, timeout=WAIT_SECONDS)) as table, table:
-            table.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB)")
+    def _transaction(self, mode: str) -> Iterator[sqlite3.Connection]:
+        """Hold one transaction, during which no other process can empty the file.
+
+        Args:
+            mode: of SQLite; `IMMEDIATE` if the transaction writes.
+        """
+        options: dict[str, Any] = {"timeout": WAIT_SECONDS, "isolation_level": None}
+        with closing(connect_database(self._file, **options)) as table, table:
+            table.execute(f"BEGIN {mode}")
             yield table
 
 

@@ -25,6 +25,7 @@ from emend.memory.files import (
     open_file,
     open_lines,
     private_folder,
+    read_file,
     read_input,
     replace_file,
     use_write_ahead_log,
@@ -352,6 +353,18 @@ def test_an_interruption_as_the_file_is_opened_stays_one(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fdopen", interrupted)
     with pytest.raises(KeyboardInterrupt):
         open_file(path, "rb")
+
+
+def test_a_file_that_would_use_up_the_memory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LONGEST_LINE", 100)
+    monkeypatch.setattr(files, "LARGEST_INPUT", 1_000)
+    path = tmp_path / "content"
+    for is_small, largest in ((True, 100), (False, 1_000)):
+        path.write_bytes(b"x" * largest)
+        assert read_file(path, is_small=is_small) == b"x" * largest
+        path.write_bytes(b"x" * (largest + 1))
+        with pytest.raises(BadData, match=f"content' has more than {largest:,} bytes"):
+            read_file(path, is_small=is_small)
 
 
 def test_a_line_that_would_use_up_the_memory_is_refused_before_it_is_read(tmp_path, monkeypatch):

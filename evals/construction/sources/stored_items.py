@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Self, TypeVar
 from emend.evals.data.benchmarks.rows import read_text, sha256
 from emend.evals.data.facts.fact_formats import HUB
 from emend.memory.errors import BadData, RunRefused
-from emend.memory.files import open_file, private_folder, replace_file
-from emend.memory.json_files import parse_json, value_lines
+from emend.memory.files import private_folder, read_file, replace_file
+from emend.memory.json_files import read_json, value_lines
 
 
 class SourceItem(NamedTuple):
@@ -77,7 +77,7 @@ def store_items(items: Sequence[Mapping[str, Any]], notes: SourceNotes, out: Pat
     """
     content = "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items).encode()
     private_folder(out, links=True)
-    if os.path.lexists(out / ITEMS) and _read(out / ITEMS) != content:
+    if os.path.lexists(out / ITEMS) and read_file(out / ITEMS) != content:
         raise RunRefused(
             f"'{out}' contains items of other facts or options: give another --out folder."
         )
@@ -97,7 +97,7 @@ def read_items(source: str) -> tuple[Iterator[SourceItem], SourceNotes]:
     items = [item for _, item in value_lines(text, str(path))]
     if not all(isinstance(item, dict) and TEXT in item for item in items):
         raise BadData(f"{path} has no items: repeat the emend build that made it.")
-    stored = parse_json(_read(path.with_name(NOTES)), str(path.with_name(NOTES)))
+    stored = read_json(path.with_name(NOTES))
     try:
         notes = SourceNotes(**stored | {"files": {**stored["files"], path.name: sha256(path)}})
     except (KeyError, TypeError) as error:
@@ -105,11 +105,6 @@ def read_items(source: str) -> tuple[Iterator[SourceItem], SourceNotes]:
             f"{path.with_name(NOTES)} is damaged ({error}): repeat the emend build that made it."
         ) from error
     return (SourceItem(item[TEXT], item) for item in items), notes
-
-
-def _read(path: Path) -> bytes:
-    with open_file(path) as file:
-        return file.read()
 
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from emend.evals.case import Benchmark, Case
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, BadSettings
-from emend.memory.files import open_file
+from emend.memory.files import read_file
 from emend.memory.registry import Registry
 
 T = TypeVar("T")
@@ -162,8 +162,7 @@ def read_places(folder: Path) -> list[int]:
 
 def _read(path: Path, adapter: TypeAdapter[T]) -> T:
     try:
-        with open_file(path) as file:
-            return adapter.validate_json(file.read())
+        return adapter.validate_json(read_file(path))
     except (OSError, ValidationError) as error:
         reason = " ".join(str(error).split())[:200]
         raise BadData(

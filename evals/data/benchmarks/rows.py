@@ -33,7 +33,7 @@ from pydantic import (
 
 from emend.memory.edit import content_id
 from emend.memory.errors import BadData, MissingData, problem_of
-from emend.memory.files import open_file, without_mark
+from emend.memory.files import open_file, read_file, without_mark
 from emend.memory.json_files import parse_json
 
 Text = Annotated[str, StringConstraints(min_length=1)]
@@ -174,9 +174,9 @@ def _unpacked(path: Path) -> bytes:
     Raises:
         BadData: the file is not in gzip format, truncated, or too large when decompressed.
     """
+    if path.suffix.lower() != ".gz":
+        return read_file(path, links=True)
     with open_file(path, links=True) as file:
-        if path.suffix.lower() != ".gz":
-            return file.read()
         try:
             with gzip.GzipFile(fileobj=file) as packed:
                 content = packed.read(UNPACKED_LIMIT + 1)
@@ -223,8 +223,7 @@ def read_rows(path: Path, row: type[R], remedy: str = FETCH) -> list[R]:
     Raises:
         BadData: the file is not JSON, not a list, or has an invalid record.
     """
-    with open_file(path, links=True) as file:
-        content = without_mark(file.read())
+    content = without_mark(read_file(path, links=True))
     wrapped = content.lstrip()[:1] == b"{"
     shape: Any = _Data[row] if wrapped else list[row]  # type: ignore[valid-type]
     adapter: TypeAdapter[Any] = TypeAdapter(shape)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from emend.evals.data.conversations.conversation import ConversationMessage
 from emend.memory.errors import BadData, MissingData
-from emend.memory.files import open_file
+from emend.memory.files import read_file
 from emend.memory.json_files import parse_json
 
 # Gap between two messages after which a new session begins.
@@ -106,8 +106,7 @@ def json_lines(path: Path) -> Iterator[tuple[Any, str]]:
 
 
 def _content_of(path: Path) -> bytes:
-    with open_file(path, links=True) as file:
-        return file.read()
+    return read_file(path, links=True)
 
 
 def _log_messages(values: Iterable[tuple[Any, str]], name: str) -> Iterator[LogMessage]:

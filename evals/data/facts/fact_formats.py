@@ -8,8 +8,8 @@ import io
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +38,8 @@ ELSEWHERE = (".xlsx", ".xls", ".ods", ".parquet", ".feather", ".txt")
 PACKED = ".gz"
 # Maximum number of faults listed in one error, and of further rows with the same fault.
 MAX_FAULTS = 5
+# Maximum number of fields of a row that are not empty; there are less than a hundred.
+MAX_FIELDS = 1_000
 
 
 class PlacedRow(NamedTuple):
@@ -102,6 +104,11 @@ def placed_facts(
             if not isinstance(fields, dict):
                 raise BadData(
                     f"expected an object, got {fields!r:.60}: write question and answer as fields"
+                )
+            if len(fields) > MAX_FIELDS:
+                raise BadData(
+                    f"{len(fields):,} fields, more than {MAX_FIELDS:,}: keep only those that emend "
+                    "data schema names"
                 )
             if is_left_out(fields):
                 continue
@@ -191,16 +198,22 @@ def check_file(name: str) -> None:
 def _fault(item: Any) -> str:
     field = ".".join(str(part) for part in item["loc"])
     if item["type"] == "extra_forbidden":
-        hint = nearest(field, list(FactRow.model_fields))
-        if hint.endswith("?"):
-            return f"field '{field}' is unknown: {hint}"
-        return f"field '{field}' is unknown"  # the list of fields is in the remedy
+        return _unknown_field(field)
     message = problem_of(item)
     if item["type"] == "tuple_type":
         message = "it is not a list"
         if isinstance(item["input"], str):
             message = f'should be a list, such as ["{item["input"]}"]'
     return f"field '{field}': {message}, got {item['input']!r:.60}" if field else message
+
+
+# Cached, since all rows of a file may have the field.
+@lru_cache(maxsize=MAX_FIELDS)
+def _unknown_field(field: str) -> str:
+    hint = nearest(field, list(FactRow.model_fields))
+    if hint.endswith("?"):
+        return f"field '{field}' is unknown: {hint}"
+    return f"field '{field}' is unknown"  # the list of fields is in the remedy
 
 
 def _json_lines(text: str, name: str) -> Iterator[PlacedRow]:
@@ -316,8 +329,7 @@ def _table(text: str, name: str) -> Iterator[PlacedRow]:
         ) from error
     index = set[int]()
     for position, field in enumerate(names):
-        cells = [row[position : position + 1] for _, row in rows]
-        if _is_index(field, cells):
+        if INDEX.fullmatch(field) and _is_index(row[position : position + 1] for _, row in rows):
             index.add(position)
     for number, row in rows:
         yield PlacedRow(f"{name}, line {number}", _fields(names, row, index))
@@ -334,13 +346,9 @@ def _check_header(names: list[str], where: str) -> None:
         )
 
 
-def _is_index(field: str, cells: list[list[str]]) -> bool:
-    """Return True for an index column of pandas or Excel: only numbers or blanks, without a name of
-    its own.
-    """
-    return INDEX.fullmatch(field) is not None and all(
-        not cell or not cell[0] or cell[0].isdigit() for cell in cells
-    )
+def _is_index(cells: Iterable[list[str]]) -> bool:
+    """Return True for the cells of an index column of pandas or Excel: only numbers or blanks."""
+    return all(not cell or not cell[0] or cell[0].isdigit() for cell in cells)
 
 
 def _fields(names: list[str], row: list[str], index: set[int]) -> dict[str, Any] | BadData:

@@ -10,7 +10,7 @@ from emend.evals.judging.calibration.stress import parts_of
 from emend.evals.judging.panel import load_judge
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, BadSettings, field_problem, reason_of
-from emend.memory.files import open_file
+from emend.memory.files import read_file
 
 FORMAT = (
     '{"kind": "coherence", "case": "7", '
@@ -52,15 +52,13 @@ def read_labels(path: Path) -> list[LabelledItem]:
             field.
     """
     try:
-        with open_file(path, links=True) as file:
-            lines = (
-                file.read().decode("utf-8-sig").split("\n")
-            )  # not splitlines: JSON may have \u2028
+        text = read_file(path, links=True).decode("utf-8-sig")
     except (BadData, OSError, UnicodeDecodeError) as error:
         raise BadData(
             f"cannot read the labels '{path}': {reason_of(error)}. Each line is to be like "
             f"{FORMAT}."
         ) from error
+    lines = text.split("\n")  # not splitlines: JSON may have \u2028
     rows = [_labelled(line, f"{path}, line {n}") for n, line in enumerate(lines, 1) if line.strip()]
     if not rows:
         raise BadData(f"'{path}' has no label: each line is to be like {FORMAT}.")

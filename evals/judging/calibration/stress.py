@@ -19,7 +19,7 @@ from emend.evals.judging.votes import combine
 from emend.graphs.registry import JUDGES
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, BadSettings, problem_of, reason_of
-from emend.memory.files import open_file
+from emend.memory.files import read_file
 from emend.memory.registry import nearest
 
 if TYPE_CHECKING:
@@ -152,8 +152,7 @@ def own_cases(path: Path) -> dict[str, StressCase]:
     """
     like = f"A case is {EXAMPLE}."
     try:
-        with open_file(path, links=True) as file:
-            content = tomllib.loads(file.read().decode("utf-8-sig"))
+        content = tomllib.loads(read_file(path, links=True, is_small=True).decode("utf-8-sig"))
     except (BadData, OSError, ValueError, RecursionError) as error:
         raise BadData(f"cannot read the cases '{path}': {reason_of(error)}. {like}") from error
     by_kind: dict[str, StressCase] = {}

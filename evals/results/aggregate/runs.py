@@ -8,12 +8,12 @@ from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
 
-from emend.evals.log.lines import COSTS, ERRORS, RECORDS, SCHEMAS, parser_of
+from emend.evals.log.lines import COSTS, ERRORS, RECORDS, SCHEMAS, parser_of, warn_once
 from emend.evals.log.manifest import MANIFEST, Manifest
 from emend.evals.log.records import read_lines
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadData, MissingData
-from emend.memory.files import file_identity, line_ends, open_file
+from emend.memory.files import file_identity, line_ends, open_lines
 
 # Beginning of a record: its unit, and the number of records of that unit.
 HEAD = re.compile(rb'\{"unit":"([^"\\]+)","of":(\d{1,9}),')
@@ -64,21 +64,27 @@ def list_runs(folder: Path) -> list[RunRow]:
 
 def _rows(folder: Path) -> Iterator[RunRow]:
     """Yield the row of a run folder; nothing if the path is not a run folder."""
-    with suppress(BadData):
+    try:
         manifest = Manifest.read(folder)
+    except BadData:
+        return
+    try:
         finished, failed = _count_units(folder)
-        config = manifest.config
-        yield RunRow(
-            folder=str(folder),
-            benchmark=config.benchmark,
-            model=config.model,
-            editors=config.editors,
-            mode=manifest.mode or config.mode or "",
-            started=manifest.started,
-            units=manifest.units,
-            finished=finished,
-            failed=failed,
-        )
+    except BadData as error:
+        warn_once(f"{error} The list does not have this run.")
+        return
+    config = manifest.config
+    yield RunRow(
+        folder=str(folder),
+        benchmark=config.benchmark,
+        model=config.model,
+        editors=config.editors,
+        mode=manifest.mode or config.mode or "",
+        started=manifest.started,
+        units=manifest.units,
+        finished=finished,
+        failed=failed,
+    )
 
 
 def _count_units(folder: Path) -> tuple[int, int]:
@@ -99,7 +105,7 @@ def _count_units(folder: Path) -> tuple[int, int]:
 
 def _counts_at_end(folder: Path) -> tuple[int, int] | None:
     """Return the last process's final counts; None if there are none or records came later."""
-    with suppress(FileNotFoundError, BadData, KeyError), open_file(folder / COSTS) as file:
+    with suppress(FileNotFoundError, BadData, KeyError), open_lines(folder / COSTS) as file:
         end, start = islice(chain(line_ends(file), (0, 0)), 2)
         file.seek(start)
         line = _COST(file.read(end - start), str(folder / COSTS))
@@ -114,7 +120,7 @@ def _counts_at_end(folder: Path) -> tuple[int, int] | None:
 def _finished(folder: Path) -> set[str]:
     """Return the units with all their records, reading only the beginning of each record."""
     heads, begin = Counter[bytes](), itemgetter(slice(HEAD_BYTES))
-    with suppress(FileNotFoundError), open_file(folder / RECORDS) as file:
+    with suppress(FileNotFoundError), open_lines(folder / RECORDS) as file:
         while lines := file.readlines(BLOCK):
             heads.update(map(begin, lines if lines[-1].endswith(b"\n") else lines[:-1]))
     counts, sizes = Counter[bytes](), dict[bytes, int]()

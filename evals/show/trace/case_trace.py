@@ -7,7 +7,7 @@ the same order.
 
 import difflib
 import json
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
@@ -312,12 +312,12 @@ def states_before(
 
     The state is computed from all earlier steps of the pass, including those that are not visible.
     """
-    left, state = list(visible), dict[str, Any]()
+    left, state = deque(visible), dict[str, Any]()
     for step in steps:
         if step["place"] <= 1:
             state = {}
         if left and step == left[0]:
-            yield left.pop(0), state
+            yield left.popleft(), state
         state = state | (step["update"] or {})
     yield from ((step, {}) for step in left)
 

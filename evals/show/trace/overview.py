@@ -115,17 +115,19 @@ _STEP: Callable[[Any], Any] = TypeAdapter(StepLine).validate_python
 _ROWS = TypeAdapter(tuple[CaseRow, ...])
 # Setting, case, editor.
 CaseKey = tuple[str, str, str]
-# Views of the matching records and steps. If errors are searched for, they include the last step of
-# unscored probes without an error, which shows what could not be scored.
+# Views of the matching records and steps; the steps of a repeated record belong to its last line,
+# so that their number does not multiply. If errors are searched for, the steps include the last one
+# of unscored probes without an error, which shows what could not be scored.
 VIEWS = (
     """
 CREATE VIEW chosen_records AS SELECT r.*, cardinality(unscored) > 0 AS is_unscored, excerpt
 FROM record_lines r LEFT JOIN matches m ON NOT is_step AND m.line = r.line WHERE {records}
 """,
     """
-CREATE VIEW steps AS SELECT s.*, r.line AS record, editor, m.excerpt
-FROM chosen_records r JOIN step_lines s USING (unit, probe) LEFT JOIN matches m ON is_step AND
-    m.line = s.line
+CREATE VIEW steps AS SELECT s.*, record, editor, m.excerpt
+FROM (SELECT unit, probe, max(line) AS record, any_value(editor) AS editor FROM chosen_records
+    GROUP BY unit, probe)
+JOIN step_lines s USING (unit, probe) LEFT JOIN matches m ON is_step AND m.line = s.line
 """,
     "CREATE VIEW fitting_steps AS SELECT * FROM steps WHERE {steps}",
     """

@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 from emend.evals.streams.turn import StreamQuestion, Turn
 from emend.memory.edit import content_id
 from emend.memory.errors import BadData
-from emend.memory.files import open_file, private_folder, replace_file
+from emend.memory.files import open_file, private_folder, read_file, replace_file
 
 # File with the ids of the turns in a store, one per line, in order.
 OBSERVED = "observed"
@@ -122,9 +122,7 @@ class StreamSession:
         file = self._folder / OBSERVED
         if not file.exists():
             return []
-        with open_file(file) as opened:
-            content = opened.read()
-        whole, _, _ = content.rpartition(b"\n")
+        whole, _, _ = read_file(file).rpartition(b"\n")
         if not whole:
             replace_file(file, b"")
             return []

@@ -21,14 +21,15 @@ from emend.evals.judging.panel import Panel
 from emend.evals.judging.score_run import score_run
 from emend.evals.judging.scorings.judgements import read_judgements
 from emend.evals.judging.scorings.manifest import FOLDER
-from emend.evals.log.folder import LOCK
+from emend.evals.log.folder import LOCK, finished_units, repair_torn_tail
 from emend.evals.log.lines import BASELINE, CASES, COSTS, ERRORS, EVENTS, RECORDS
 from emend.evals.log.manifest import MANIFEST
 from emend.evals.log.records import AppendLog, RunLog, read_records
 from emend.evals.measure.extraction import SourceDocument, extract_to
+from emend.evals.results.aggregate.runs import list_runs
 from emend.memory import files
 from emend.memory.edit import Edit
-from emend.memory.errors import EmendError, RunRefused
+from emend.memory.errors import BadData, EmendError, MissingData, RunRefused
 from tests.evals.judged_runs import elken_run, judge_model, scored
 from tests.evals.toys import BENCHMARK, EDITOR, ScriptedModel, untimed
 from tests.params import mostly_slow
@@ -125,6 +126,35 @@ def test_a_line_that_would_use_up_the_memory_is_refused_with_its_position(
     long = json.dumps(json.loads(first) | {"answer": "a " * (1 << 20)}).encode()
     (folder / RECORDS).write_bytes(b"".join([first, long, b"\n", *lines]))
     assert "records.jsonl' has a line of more than 1 MiB" in ends(folder, command)
+
+
+def test_an_event_that_would_use_up_the_memory_is_refused_with_its_position(folder: Path, monkeypatch) -> None:
+    monkeypatch.setattr(files, "LONGEST_LINE", 1 << 20)
+    unit = next(iter(read_records(folder))).unit
+    whole, _ = finished_units(folder)
+    with (folder / EVENTS).open("ab") as file:
+        file.write(json.dumps({"unit": unit, "node": "a " * (1 << 20)}).encode() + b"\n")
+    with pytest.raises(BadData, match=r"events.jsonl' has a line of more than 1 MiB"):
+        repair_torn_tail(folder)
+    assert unit in whole
+
+
+@pytest.mark.parametrize("command", ["report", "trace", "resume"])
+def test_a_manifest_that_would_use_up_the_memory_is_refused(folder: Path, command: str, monkeypatch) -> None:
+    monkeypatch.setattr(files, "LONGEST_LINE", 1 << 20)
+    content = json.loads((folder / MANIFEST).read_bytes())
+    (folder / MANIFEST).write_text(json.dumps(content | {"note": "a " * (1 << 20)}))
+    assert "manifest.json' has more than 1,048,576 bytes" in ends(folder, command)
+
+
+def test_a_run_that_a_list_of_runs_leaves_out_is_named(folder: Path, monkeypatch, caplog) -> None:
+    monkeypatch.setattr(files, "LONGEST_LINE", 1 << 20)
+    (folder / COSTS).unlink()
+    with (folder / RECORDS).open("ab") as file:
+        file.write(b"a" * (2 << 20) + b"\n")
+    with pytest.raises(MissingData):
+        list_runs(folder)
+    assert "records.jsonl' has a line of more than 1 MiB" in caplog.text
 
 
 SPOILS: dict[str, Callable[[Path], object]] = {

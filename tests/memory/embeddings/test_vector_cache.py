@@ -1,12 +1,13 @@
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 
 import numpy as np
+import pytest
 
 from emend.memory.embeddings import vector_cache
 from emend.memory.embeddings.vector_cache import CHUNK, VectorCache
-from emend.memory.files import EMPTYING
+from emend.memory.files import EMPTYING, connect_database, empty_database
 
 
 class Model:
@@ -102,6 +103,29 @@ def test_of_two_processes_that_find_a_file_damaged_the_second_keeps_what_the_fir
     VectorCache(tmp_path, "m").get_or_embed("document", ["c"], Model())
     cached = VectorCache(tmp_path, "m").get_or_embed("document", ["b", "c"], _never)
     assert np.array_equal(cached, Model()(["b", "c"]))
+
+
+@pytest.mark.parametrize("statement", ["SELECT vector", "INSERT"])
+def test_no_other_process_can_empty_the_file_between_two_statements(tmp_path, monkeypatch, caplog, statement):
+    VectorCache(tmp_path, "m").get_or_embed("document", ["a"], Model())
+    tries: list[str] = []
+
+    def connect(path, **options):
+        def interfere(text):
+            if text.startswith(statement):
+                tries.append(text)
+                with suppress(sqlite3.OperationalError):
+                    empty_database(path, 0.01)
+
+        database = connect_database(path, **options)
+        database.set_trace_callback(interfere)
+        return database
+
+    monkeypatch.setattr(vector_cache, "connect_database", connect)
+    VectorCache(tmp_path, "m").get_or_embed("document", ["a", "b"], Model())
+    monkeypatch.undo()
+    assert tries and not caplog.text
+    VectorCache(tmp_path, "m").get_or_embed("document", ["a", "b"], _never)
 
 
 def test_a_damaged_file_whose_lock_cannot_be_made_stays_with_a_warning(tmp_path, caplog):

@@ -1,8 +1,9 @@
 """Text of a case's trace: questions, retrieved entries, prompts, replies, scores, judgements."""
 
+import json
 import math
-from collections.abc import Iterator, Sequence
-from itertools import chain, pairwise, starmap
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice, pairwise, starmap
 from typing import Any
 
 from rich.console import Console
@@ -47,19 +48,25 @@ SHOWN_SEPARATELY = frozenset(
         "likely_tokens turns"
     ).split()
 )
+# Lines that are printed together: the time for printing a text grows faster than its length.
+PRINTED_TOGETHER = 200
 NOTHING = "no step failed, was retried or is unscored"
 
 
 def show_trace(trace: Trace, console: Console) -> None:
     """Print a trace; lines are wrapped on a terminal, not in a pipe."""
-    console.print(trace_text(trace, console), soft_wrap=True)
+    lines = _trace_lines(trace)
+    while some := list(islice(lines, PRINTED_TOGETHER)):
+        console.print(_joined(some, console), soft_wrap=True)
 
 
 def trace_text(trace: Trace, console: Console) -> Text:
     """Return a trace as one text, wrapped for the console."""
-    return Text("\n").join(
-        line for trace_line in _trace_lines(trace) for line in wrapped(trace_line, console)
-    )
+    return _joined(_trace_lines(trace), console)
+
+
+def _joined(lines: Iterable[TraceLine], console: Console) -> Text:
+    return Text("\n").join(chain.from_iterable(wrapped(line, console) for line in lines))
 
 
 def markdown(trace: Trace) -> str:
@@ -183,14 +190,15 @@ def steps_lines(
             from them.
         texts: texts that have been shown before.
     """
-    updates: dict[str, list[Any]] = {}
+    updates: dict[str, set[str]] = {}
     if texts is None:
         texts = EarlierTexts()
     last: dict[str, Any] = {}
     for step, state in states_before(whole or steps, steps):
-        before = updates.setdefault(step["node"], [])
-        same = step["update"] in before
-        before.append(step["update"])
+        before = updates.setdefault(step["node"], set())
+        update = json.dumps(step["update"], sort_keys=True)
+        same = update in before
+        before.add(update)
         title = one_line(f"{step['place'] or ''} {step['node']}").strip()
         chose = ""
         if is_routed(step, last, ways):

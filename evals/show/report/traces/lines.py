@@ -2,15 +2,13 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, takewhile
-from typing import NamedTuple, TypeVar
+from itertools import chain
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.text import Text
 
 from emend.memory.escape import one_line, safe
-
-T = TypeVar("T")
 
 # Minimum number of repeated lines at the start of a prompt that are replaced by a reference.
 FOLDED_LINES = 4
@@ -35,8 +33,7 @@ class EarlierTexts:
     """Texts already shown by the steps of a trace, whose beginnings a terminal does not repeat."""
 
     def __init__(self) -> None:
-        self._lines: list[tuple[str, list[str]]] = []
-        self._prompts: list[tuple[str, list[tuple[str, str]]]] = []
+        self._lines, self._prompts = _Beginnings(), _Beginnings()
         self.probe = ""
         """Name of the probe whose steps are currently shown."""
 
@@ -90,22 +87,35 @@ class EarlierTexts:
         for role, text in messages[count:]:
             yield self.fold(field, f"{name}, {role}", text, step)
 
-    def _find(
-        self, items: list[T], earlier: list[tuple[str, list[T]]], step: str
-    ) -> tuple[int, str]:
+    def _find(self, items: Sequence[Any], earlier: "_Beginnings", step: str) -> tuple[int, str]:
         """Return the number of items at the start that an earlier list has, and its step; the list
         is added to the earlier ones.
         """
-        count, where = max(((_common(items, old), step) for step, old in earlier), default=(0, ""))
         here = f" of probe {self.probe}" if self.probe else ""
-        earlier.append((f"{step}{here}", items))
+        count, where = earlier.add(items, f"{step}{here}")
         return count, where.removesuffix(here)
 
 
-def _common(items: Sequence[T], others: Sequence[T]) -> int:
-    """Return the number of equal items at the start of two lists."""
-    equal = (item == other for item, other in zip(items, others, strict=False))
-    return sum(1 for _ in takewhile(bool, equal))
+class _Beginnings:
+    """All beginnings of lists, so that finding one takes no longer the more lists there are."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[int, Any], int] = {}
+        """Number of each beginning, by the number of the one without its last item."""
+        self._names: dict[int, str] = {}
+        """Name of the last list with the beginning of that number."""
+
+    def add(self, items: Sequence[Any], name: str) -> tuple[int, str]:
+        """Add a list; return the number of items at its start that an earlier list has, and the
+        name of the last such list.
+        """
+        count, where, number = 0, "", 0
+        for length, item in enumerate(items, 1):
+            number = self._numbers.setdefault((number, item), len(self._numbers) + 1)
+            if number in self._names:
+                count, where = length, self._names[number]
+            self._names[number] = name
+        return count, where
 
 
 def wrapped(line: TraceLine, console: Console) -> Iterator[Text]:

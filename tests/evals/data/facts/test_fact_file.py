@@ -15,6 +15,7 @@ from emend.evals.data.facts.fact_file import EXAMPLES, FactFile, field_rows, wri
 from emend.evals.data.facts.fact_formats import READERS, check_facts, is_fact_file, read_facts
 from emend.evals.evaluate.resources import load_benchmark
 from emend.memory.errors import BadData, BadSettings, MissingData
+from emend.memory.registry import nearest
 from emend.memory.retrieval.compose import load_retriever
 from tests.fakes import ScriptedChatModel
 
@@ -307,3 +308,27 @@ def test_ike_shows_rows_that_are_not_applied(tmp_path):
         answerer.answer(case.probes[0])
     (prompt,) = model.calls
     assert any(f"{name[:3]}polis" in prompt for name in names[1:]) and prompt.count("Velpolis") == 1
+
+
+@pytest.mark.parametrize("ending", [".csv", ".json", ".jsonl"])
+def test_a_row_of_very_many_fields_is_refused_at_once_instead_of_naming_each(tmp_path, ending):
+    row = dict.fromkeys([f"field {number}" for number in range(20_000)], "x")
+    file = tmp_path / f"facts{ending}"
+    file.write_text(f"{','.join(row)}\n{','.join(row.values())}\n")
+    if ending != ".csv":
+        file.write_text(json.dumps([row] if ending == ".json" else row) + "\n")
+    with pytest.raises(BadData, match="20,000 fields, more than 1,000: keep only those"):
+        read_facts(str(file))
+
+
+def test_the_same_unknown_field_of_many_rows_is_compared_with_the_known_ones_once(tmp_path, monkeypatch):
+    calls = []
+
+    def counted(*names):
+        calls.append(names)
+        return nearest(*names)
+
+    monkeypatch.setattr("emend.evals.data.facts.fact_formats.nearest", counted)
+    file = tmp_path / "facts.jsonl"
+    file.write_text('{"qestion of many": "x"}\n' * 50)
+    assert check_facts(str(file))[1] and len(calls) == 1
