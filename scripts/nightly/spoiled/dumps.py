@@ -29,13 +29,13 @@ TIMES = (
 
 def odd_dumps(root: Path, count: int, rng: random.Random) -> Iterator[Case]:
     """Yield readings of dumps; odd items are left out, and whole ones beside them are found."""
-    lines = odd_lines()
-    names = [*lines, *archives(b"")]
+    lines, packed = odd_lines(), archives(dump_of(entity("Q1", "Land", CLAIMS), *OBJECTS))
+    names = [*lines, *packed]
     for number, name in enumerate(islice(cycle(names), count)):
         (folder := root / str(number)).mkdir()
-        whole = dump_of(entity("Q1", "Land", CLAIMS), *(lines.get(name, [])), *OBJECTS)
         file = folder / ("dump.json" if name in lines else name)
-        file.write_bytes(whole if name in lines else archives(whole)[name])
+        more = lines.get(name, [])
+        file.write_bytes(packed.get(name) or dump_of(entity("Q1", "Land", CLAIMS), *more, *OBJECTS))
         yield f"{name} {number}", partial(read_odd, file, folder / "state.sqlite", name in lines)
 
 
