@@ -40,6 +40,8 @@ EMPTYING = "emptying.lock"
 _creation = threading.Lock()
 # Names of the drafts of `replacement`.
 _DRAFT = re.compile(r".\.[0-9a-f]{8}\.new$")
+# The system's number in an error of safetensors.
+_SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
 _FLAGS = {
     "rb": os.O_RDONLY,
     "r+b": os.O_RDWR,
@@ -310,6 +312,26 @@ def write_export(
                 draft.chmod(stat.S_IMODE(target.stat().st_mode))
     except (OSError, ValueError) as error:
         raise BadSettings(f"cannot write '{path}': {reason_of(error)}. {remedy}") from error
+
+
+@contextmanager
+def tensors_written(path: Path) -> Iterator[None]:
+    """Give the error of the system where safetensors, which has its own, cannot write a file.
+
+    Args:
+        path: the file, or the folder of the files.
+
+    Raises:
+        OSError: a file cannot be written, such as on a full disk.
+    """
+    try:
+        yield
+    except Exception as error:
+        code = _SYSTEM_ERROR.search(str(error))
+        if type(error).__name__ != "SafetensorError" or code is None:
+            raise
+        number = int(code[1])
+        raise OSError(number, os.strerror(number), str(path)) from error
 
 
 def remove_drafts(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Conversion of GGUF files into model folders that `hf:` loads, in float32."""
 
+import errno
 import importlib.util
 import struct
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 from emend.memory.distribution import install_command
 from emend.memory.embeddings.model_load import model_load
 from emend.memory.errors import MissingExtra, ModelError
+from emend.memory.files import tensors_written
 
 
 def convert(gguf: Path, folder: Path) -> None:
@@ -33,6 +35,8 @@ def convert(gguf: Path, folder: Path) -> None:
     except struct.error as error:
         raise _unreadable(gguf, "it is truncated") from error
     except Exception as error:  # noqa: BLE001  a broken file raises all kinds
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            raise
         raise _unreadable(
             gguf, " ".join(str(error).split())[:300] or type(error).__name__
         ) from error
@@ -100,7 +104,8 @@ def _convert(gguf: Path, folder: Path) -> None:
     )
     # the weights are dequantised now, and a model marked as quantised cannot be saved
     model.hf_quantizer = None
-    model.save_pretrained(folder)
+    with tensors_written(folder):
+        model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 

@@ -34,6 +34,7 @@ from emend.memory.embeddings.long_texts import (
 from emend.memory.embeddings.model_load import model_load
 from emend.memory.embeddings.tokenizer_growth import check_tokenizers
 from emend.memory.errors import BadData, BadSettings, MissingExtra, ModelError
+from emend.memory.files import tensors_written
 from emend.memory.retrieval.base import Corpus
 
 # Maximum number of tokens of question and text together, as in ELKEN.
@@ -291,7 +292,8 @@ def train_cross_encoder(
 
     _fit(scope.model, map(loss, _batched(pairs, training.batch)), len(pairs), training, on_step)
     out.mkdir(parents=True, exist_ok=True)
-    scope.model.save_pretrained(out)
+    with tensors_written(out):
+        scope.model.save_pretrained(out)
     scope.tokenizer.save_pretrained(out)
     write_settings(out, {"form": kind.form, "threshold": 0.5, "base": base.name})
     return kind(out)

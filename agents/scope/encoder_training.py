@@ -25,6 +25,7 @@ from emend.memory.distribution import install_command
 from emend.memory.embeddings.embed import LexicalEmbedding, SentenceEmbedding
 from emend.memory.embeddings.model_load import model_load
 from emend.memory.errors import BadData, MissingExtra
+from emend.memory.files import tensors_written
 from emend.memory.retrieval.base import Entry
 from emend.memory.retrieval.default import DENSE, NAME_PART, NAMES, STEM_PART, STEMS
 from emend.memory.retrieval.exact import ExactCorpus
@@ -226,7 +227,8 @@ def _write(body: Any, base: str, out: Path) -> None:
     body.half()
     # record the encoder's name, not the local folder
     body.peft_config["default"].base_model_name_or_path = base
-    body.save_pretrained(str(out), save_embedding_layers=False)
+    with tensors_written(out):
+        body.save_pretrained(str(out), save_embedding_layers=False)
     (out / "README.md").unlink(missing_ok=True)
     for file in out.iterdir():
         file.chmod(0o644)

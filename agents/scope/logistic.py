@@ -12,6 +12,7 @@ from emend.agents.scope.features import PairFeatures, RelevanceFeatures, WordFea
 from emend.memory.edit import content_id
 from emend.memory.embeddings.embed import Embedding, LexicalEmbedding
 from emend.memory.errors import BadData
+from emend.memory.files import tensors_written
 from emend.memory.retrieval.base import Corpus
 from emend.memory.retrieval.exact import ExactCorpus
 
@@ -100,7 +101,8 @@ class LogisticScope:
         from safetensors.numpy import save_file
 
         folder.mkdir(parents=True, exist_ok=True)
-        save_file({"weights": self.weights}, folder / WEIGHTS)
+        with tensors_written(folder):
+            save_file({"weights": self.weights}, folder / WEIGHTS)
         settings = {"form": self.form, "embedding": self.spec, "encoder": self.embedding.identity}
         thresholds = {"threshold": self.threshold, "lower": self.low}
         write_settings(folder, settings | thresholds | {"trained_on": self.trained_on})

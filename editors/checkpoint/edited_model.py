@@ -23,7 +23,14 @@ from emend.editors.numerics.tensor_files import read_tensors, save_whole, sha256
 from emend.memory.edit import FrozenModel
 from emend.memory.embeddings.model_load import model_load
 from emend.memory.errors import BadData, BadSettings, MissingData
-from emend.memory.files import FILE_MODE, file_lock, private_folder, read_file, replace_file
+from emend.memory.files import (
+    FILE_MODE,
+    file_lock,
+    private_folder,
+    read_file,
+    replace_file,
+    tensors_written,
+)
 
 SUBFOLDER, RECORD, ORIGINALS, LOCK = (
     "emend-edit",
@@ -73,7 +80,8 @@ def save_edited(lm: CausalLM, deltas: Deltas, manifest: DeltaManifest, folder: P
         with applied(lm.model, deltas, lm.lock), model_load():
             changed = {name: digest(parameters[name]) for name in deltas}
             _write_record(lm, manifest, changed, draft / SUBFOLDER)
-            lm.model.save_pretrained(draft)
+            with tensors_written(draft):
+                lm.model.save_pretrained(draft)
         for pattern in BESIDE:
             for file in lm.folder.glob(pattern):
                 shutil.copyfile(file, draft / file.name)
@@ -174,7 +182,7 @@ def _replace_weights(lm: CausalLM, folder: Path) -> None:
     draft = private_folder(folder / DRAFT)
     shutil.rmtree(draft)
     private_folder(draft)
-    with model_load():
+    with model_load(), tensors_written(draft):
         lm.model.save_pretrained(draft)
     for file in sorted(draft.glob("*.safetensors*")):
         file.chmod(FILE_MODE)

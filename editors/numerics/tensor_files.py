@@ -13,7 +13,13 @@ from safetensors.torch import save_file as write_safetensors
 from torch import Tensor
 
 from emend.memory.errors import BadData
-from emend.memory.files import FILE_MODE, open_file, private_folder, replacement
+from emend.memory.files import (
+    FILE_MODE,
+    open_file,
+    private_folder,
+    replacement,
+    tensors_written,
+)
 
 # Name of the tensor in files that `cached_tensor` writes.
 CACHED = "kept"
@@ -51,12 +57,8 @@ def save_file(
     Raises:
         OSError: the file cannot be written, such as on a full disk.
     """
-    try:
+    with tensors_written(file):
         write_safetensors(tensors, file, metadata)
-    except SafetensorError as error:
-        if "I/O error" not in str(error):
-            raise
-        raise OSError(f"'{file}' cannot be written ({error})") from error
 
 
 def sha256_of(file: Path) -> str:

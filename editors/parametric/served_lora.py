@@ -23,6 +23,7 @@ from emend.editors.numerics.apply_delta import Deltas
 from emend.editors.numerics.architectures import input_first
 from emend.editors.numerics.low_rank import LowRankDelta
 from emend.memory.errors import BadSettings
+from emend.memory.files import tensors_written
 
 # Prefix of an adapter's tensor names.
 ROOT_OF_PEFT = "base_model.model."
@@ -111,7 +112,8 @@ def save_adapter(folder: Path, deltas: Deltas, model: Any) -> None:
     )
     folder.mkdir(parents=True)
     config.save_pretrained(str(folder))
-    save_file(tensors, folder / "adapter_model.safetensors")
+    with tensors_written(folder):
+        save_file(tensors, folder / "adapter_model.safetensors")
 
 
 def _same_weights(model: ScoringServedModel, trained: LocalChatModel) -> bool:
