@@ -8,7 +8,7 @@ import json
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,6 +31,7 @@ from emend.evals.data.facts.fact_rows import FactRow, QuestionRow
 from emend.evals.metrics.text.exact import fold
 from emend.memory.edit import FrozenModel
 from emend.memory.errors import BadSettings
+from emend.memory.files import file_identity
 
 # Patterns of gold answers (full match) that replies seldom match, with warnings.
 FORMS = {
@@ -195,6 +196,28 @@ DEFINITION = Definition.beside(__file__)
 WRITTEN = CounterFact.definition
 
 
+class LoadedFacts:
+    """Rows of a file of facts, which a run reads once though it makes its benchmark several times.
+
+    Args:
+        path: as of `FactFile`.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.rows = read_facts(path)
+
+    @cached_property
+    def kinds(self) -> set[str]:
+        """Kinds of the rows' probes."""
+        return {probe.kind for row in self.rows for probe in row.case.probes}
+
+
+@lru_cache(maxsize=1)
+def _load(path: str, file: Path, identity: tuple[int, int, int]) -> LoadedFacts:
+    """Return the rows of a file; it is read again when its identity changes."""
+    return LoadedFacts(path)
+
+
 class FactFile:
     """Benchmark over the facts of a file, in order; a limit takes a seeded sample.
 
@@ -224,11 +247,12 @@ class FactFile:
                 f"--data cannot be used with a file of facts: '{path}' is the data itself; leave "
                 "--data out."
             )
-        _ = self._rows
+        self._rows = self._loaded.rows
 
     @cached_property
-    def _rows(self) -> list[FactRow]:
-        return read_facts(self.path)
+    def _loaded(self) -> "LoadedFacts":
+        file = Path(self.path).expanduser().resolve()
+        return _load(self.path, file, file_identity(file))
 
     def cases(self, setting: str, limit: int | None = None, seed: int = 0) -> Iterator[Case]:
         """Yield one case per row."""
@@ -239,8 +263,7 @@ class FactFile:
 
     def metrics(self) -> Sequence[Metric]:
         """Return the metrics for which a row of the file has a question."""
-        kinds = {probe.kind for row in self._rows for probe in row.case.probes}
-        return [metric for metric in DEFINITION.metrics if kinds & set(metric.kinds)]
+        return [metric for metric in DEFINITION.metrics if self._loaded.kinds & set(metric.kinds)]
 
     def demonstrations(self, setting: str, seed: int = 0) -> DemonstrationPool:
         """Return CounterFact's hand-written demonstrations about invented subjects, and on demand

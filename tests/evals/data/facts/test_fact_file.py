@@ -11,6 +11,7 @@ from emend.editors.base import EditorContext
 from emend.editors.conformance_toys import PlainMemory
 from emend.editors.registry import EDITORS
 from emend.evals.config.run_config import RunConfig
+from emend.evals.data.facts import fact_file
 from emend.evals.data.facts.fact_file import EXAMPLES, FactFile, field_rows, write_template
 from emend.evals.data.facts.fact_formats import READERS, check_facts, is_fact_file, read_facts
 from emend.evals.evaluate.resources import load_benchmark
@@ -332,3 +333,15 @@ def test_the_same_unknown_field_of_many_rows_is_compared_with_the_known_ones_onc
     file = tmp_path / "facts.jsonl"
     file.write_text('{"qestion of many": "x"}\n' * 50)
     assert check_facts(str(file))[1] and len(calls) == 1
+
+
+def test_a_file_is_read_once_until_it_changes(tmp_path, monkeypatch):
+    read = []
+    monkeypatch.setattr(fact_file, "read_facts", lambda path: read.append(path) or read_facts(path))
+    path = tmp_path / "facts.jsonl"
+    path.write_text('{"question": "Where is Ostrim?", "answer": "in Vouna"}\n')
+    first, second = FactFile(str(path)), FactFile(str(path))
+    assert len(read) == 1 and first.metrics() == second.metrics()
+    path.write_text('{"question": "Where is Meburg?", "answer": "in Vouna, too"}\n')
+    (case,) = FactFile(str(path)).cases("facts")
+    assert len(read) == 2 and "Meburg" in case.probes[0].prompt
