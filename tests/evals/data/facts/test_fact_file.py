@@ -337,7 +337,12 @@ def test_the_same_unknown_field_of_many_rows_is_compared_with_the_known_ones_onc
 
 def test_a_file_is_read_once_until_it_changes(tmp_path, monkeypatch):
     read = []
-    monkeypatch.setattr(fact_file, "read_facts", lambda path: read.append(path) or read_facts(path))
+
+    def counted(path):
+        read.append(path)
+        return read_facts(path)
+
+    monkeypatch.setattr(fact_file, "read_facts", counted)
     path = tmp_path / "facts.jsonl"
     path.write_text('{"question": "Where is Ostrim?", "answer": "in Vouna"}\n')
     first, second = FactFile(str(path)), FactFile(str(path))
