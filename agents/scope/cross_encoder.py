@@ -79,6 +79,18 @@ class CrossEncoderScope:
                 "again."
             ) from error
 
+    def save(self, folder: Path, base: str) -> None:
+        """Write the classifier, its tokenizer and its settings to a folder.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        with tensors_written(folder):
+            self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+        write_settings(folder, {"form": self.form, "threshold": 0.5, "base": base})
+
     @cached_property
     def identity(self) -> str:
         """A digest of the weights."""
@@ -291,11 +303,7 @@ def train_cross_encoder(
         return torch.nn.functional.binary_cross_entropy_with_logits(logits, labels)
 
     _fit(scope.model, map(loss, _batched(pairs, training.batch)), len(pairs), training, on_step)
-    out.mkdir(parents=True, exist_ok=True)
-    with tensors_written(out):
-        scope.model.save_pretrained(out)
-    scope.tokenizer.save_pretrained(out)
-    write_settings(out, {"form": kind.form, "threshold": 0.5, "base": base.name})
+    scope.save(out, base.name)
     return kind(out)
 
 
