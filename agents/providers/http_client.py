@@ -222,9 +222,21 @@ def _with_body(response: Any, content: bytes | Iterator[bytes]) -> Any:
     """Return the response with another body."""
     raw = response.headers.raw
     headers = [(name, text) for name, text in raw if name.lower() not in OF_THE_TRANSFER]
-    return type(response)(
+    changed = type(response)(
         response.status_code, headers=headers, content=content, request=response.request
     )
+    if not _is_text_encoding(changed.charset_encoding or "utf-8"):
+        changed.encoding = "utf-8"
+    return changed
+
+
+def _is_text_encoding(name: str) -> bool:
+    """Return whether Python decodes texts by a charset; it also has `zlib`, `hex` and others."""
+    try:
+        "x".encode(name)
+    except (LookupError, UnicodeError):
+        return False
+    return True
 
 
 def _with_usage_in_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:

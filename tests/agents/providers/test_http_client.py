@@ -13,7 +13,7 @@ import pytest
 from emend.agents.llm import load_model
 from emend.agents.providers.http_client import _with_usage_in_lines
 from emend.memory import redaction
-from emend.memory.errors import EmendError
+from emend.memory.errors import EmendError, ModelUnreachable
 from tests.provider.models import PROTOCOLS, asked_model, quick_policy
 from tests.provider.protocols import Raw
 from tests.provider.server import Handler, Provider
@@ -110,6 +110,16 @@ def test_a_header_that_the_user_set_is_hidden_in_what_the_provider_says_of_it(mo
             model.invoke("Where?")
         assert provider.requests[0].headers[name.lower()] == key
     assert [redaction.hide_keys(text) for text in harmless.values()] == list(harmless.values())
+
+
+@pytest.mark.parametrize("provider_name", ["openai", "anthropic"])
+@pytest.mark.parametrize("charset", ["zlib", "hex", "undefined", "none"])
+def test_a_charset_that_is_none_of_texts_does_not_hide_what_the_provider_says(charset, provider_name):
+    page = Raw({"error": {"message": "out of order"}}, 500, {"Content-Type": f"application/json; charset={charset}"})
+    with Provider(lambda asked: page) as provider:
+        model = load_model(f"{provider_name}:any@{getattr(provider, provider_name)}", quick_policy())
+        with pytest.raises(ModelUnreachable, match="out of order"):
+            model.invoke("Where?")
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
