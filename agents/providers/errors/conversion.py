@@ -29,6 +29,7 @@ from emend.memory.errors import (
     ModelUnreachable,
     RateLimited,
 )
+from emend.memory.escape import safe
 from emend.memory.probe import Usage
 from emend.memory.redaction import hide_keys
 
@@ -78,7 +79,7 @@ def as_model_error(error: BaseException, model: str) -> ModelError | None:
 
 
 def _problem(error: BaseException, row: Row) -> str:
-    excerpt = hide_keys(" ".join(message_of(error).split()))[:LONGEST]
+    excerpt = safe(" ".join(message_of(error).split()))[:LONGEST]
     if isinstance(error, BrokenReply) and not error.body and row is not UNSENT:
         return excerpt.rstrip(".")
     code = f" (HTTP {status})" if (status := status_of(error)) else ""

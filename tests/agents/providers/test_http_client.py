@@ -122,6 +122,12 @@ def test_a_charset_that_is_none_of_texts_does_not_hide_what_the_provider_says(ch
             model.invoke("Where?")
 
 
+def test_control_characters_in_what_a_provider_says_are_made_visible():
+    with Provider(lambda asked: Raw({"error": {"message": "out of \x1b[2Jorder"}}, 500)) as provider:
+        with pytest.raises(ModelUnreachable, match=r"out of \\x1b\[2Jorder"):
+            load_model(f"openai:any@{provider.openai}", quick_policy()).invoke("Where?")
+
+
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
 def test_lines_of_a_stream_are_passed_on_as_they_come_however_they_end(end):
     seen = []
