@@ -10,7 +10,7 @@ import numpy as np
 from emend.evals.case import Metric
 from emend.evals.corrections.correction import corrected_records, read_corrections
 from emend.evals.evaluate.merge import merge_notes
-from emend.evals.log.lines import ERRORS
+from emend.evals.log.lines import ERRORS, warn_once
 from emend.evals.log.manifest import Manifest
 from emend.evals.log.record_fields import read_fields
 from emend.evals.log.records import read_lines
@@ -295,7 +295,13 @@ def report(folder: Path, scoring: str | None = None) -> Report:
 def _open_units(folder: Path, manifest: Manifest, gathered: RecordTable) -> tuple[int, int]:
     """Return the numbers of units that failed for good, and of units that are not done yet."""
     failed = {str(line.get("unit")) for line in read_lines(folder, ERRORS)} - gathered.units
-    return len(failed), max(0, manifest.units - len(gathered.units) - len(failed))
+    missing = manifest.units - len(gathered.units) - len(failed)
+    if missing < 0:
+        warn_once(
+            f"'{folder}' has {len(gathered.units):,} units with records, and its run has "
+            f"{manifest.units:,}: it holds records of another run, which are counted too."
+        )
+    return len(failed), max(0, missing)
 
 
 def _corrected(

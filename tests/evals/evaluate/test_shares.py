@@ -240,6 +240,15 @@ def _change(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new, 1))
 
 
+def test_records_that_were_copied_from_another_run_are_reported(shares: list[Path], caplog: Any) -> None:
+    report(shares[1])
+    assert "another run" not in caplog.text
+    with (shares[1] / RECORDS).open("ab") as file:
+        file.write((shares[0] / RECORDS).read_bytes())
+    report(shares[1])
+    assert "records of another run" in caplog.text and str(shares[1]) in caplog.text
+
+
 def test_units_of_another_share_are_refused(shares: list[Path], tmp_path: Path) -> None:
     with (shares[0] / RECORDS).open("ab") as file:
         file.write((shares[1] / RECORDS).read_bytes())
