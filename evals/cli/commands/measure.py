@@ -151,11 +151,12 @@ def scope(config: ScopeConfig, out: Out, as_json: Json = False) -> None:
     """Train SERAC's scope classifier on a benchmark's questions in and out of scope, and choose its
     threshold.
     """
+    from emend.editors.checkpoint.deltas import new_folder
     from emend.evals.measure.training import train_scope_on
     from emend.evals.show.report.measurements import show_scope
 
-    _refuse_existing(out)
-    rows = train_scope_on(config, out, _print_steps)
+    with new_folder(out) as draft:
+        rows = train_scope_on(config, draft, _print_steps)
     emit(rows, as_json, lambda console: show_scope(rows, out, console))
 
 
@@ -165,24 +166,13 @@ def encoder(config: EncoderConfig, out: Out, as_json: Json = False) -> None:
     """Fine-tune a sentence encoder on a benchmark's questions and their relevant edits, as a LoRA
     adapter.
     """
+    from emend.editors.checkpoint.deltas import new_folder
     from emend.evals.measure.training import train_encoder_on
     from emend.evals.show.report.measurements import show_encoder
 
-    _refuse_existing(out)
-    rows = train_encoder_on(config, out, _print_steps)
+    with new_folder(out) as draft:
+        rows = train_encoder_on(config, draft, _print_steps)
     emit(rows, as_json, lambda console: show_encoder(rows, config.embedding, out, console))
-
-
-def _refuse_existing(out: Path) -> None:
-    """Refuse a folder with content, because memories and runs may depend on it.
-
-    Raises:
-        BadSettings: the path is a file or such a folder.
-    """
-    if out.exists() and not out.is_dir():
-        raise BadSettings(f"--out '{out}' is a file: name a new folder.")
-    if out.is_dir() and any(out.iterdir()):
-        raise BadSettings(f"--out '{out}' is not empty: name a new folder, or empty it.")
 
 
 def _print_steps(step: int, total: int) -> None:

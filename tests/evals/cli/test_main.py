@@ -283,7 +283,7 @@ def test_training_refuses_a_folder_with_content(emend: Any, kind: str) -> None:
     Path("file").write_text("x", encoding="utf-8")
     Path("full").mkdir()
     Path("full/records.jsonl").write_text("x", encoding="utf-8")
-    for out, file in (("file", "is a file"), ("full", "is not empty")):
+    for out, file in (("file", "is not a folder"), ("full", "is not empty")):
         output = emend("prepare", kind, "--benchmark", "tinyworld", "--limit", "2", "--out", out)
         assert output.code == 2 and file in output.err
     assert [path.name for path in Path("full").iterdir()] == ["records.jsonl"]
