@@ -145,12 +145,26 @@ def read_file(path: Path, *, links: bool = False, is_small: bool = False) -> byt
     """
     largest = LONGEST_LINE if is_small else LARGEST_INPUT
     with open_file(path, links=links) as file:
-        content = file.read(largest + 1)
-    if len(content) > largest:
+        return _bounded_content(file, path, largest)
+
+
+def _bounded_content(file: BinaryIO, path: Path, largest: int) -> bytes:
+    """Return the rest of a file, pipe or device.
+
+    Raises:
+        BadData: it is longer than `largest` bytes.
+    """
+    # a read allocates the memory of its limit, however short the file is
+    pieces = [file.read(min(os.fstat(file.fileno()).st_size, largest) + 1)]
+    length = len(pieces[0])
+    while length <= largest and (piece := file.read(_PIECE)):
+        pieces.append(piece)
+        length += len(piece)
+    if length > largest:
         raise BadData(
             f"'{path}' has more than {largest:,} bytes: name a smaller file, or restore this one."
         )
-    return content
+    return b"".join(pieces)
 
 
 def _refuse_sparse(path: Path, status: os.stat_result) -> None:
@@ -177,15 +191,7 @@ def read_input(path: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         if hasattr(os, "set_blocking"):
             os.set_blocking(descriptor, True)
-        # a read allocates the memory of its limit, however short the file is
-        pieces = [file.read(min(os.fstat(descriptor).st_size, LARGEST_INPUT) + 1)]
-        length = len(pieces[0])
-        while length <= LARGEST_INPUT and (piece := file.read(_PIECE)):
-            pieces.append(piece)
-            length += len(piece)
-    if length > LARGEST_INPUT:
-        raise BadData(f"'{path}' has more than {LARGEST_INPUT:,} bytes: name another file.")
-    return without_mark(b"".join(pieces))
+        return without_mark(_bounded_content(file, path, LARGEST_INPUT))
 
 
 def without_mark(content: bytes) -> bytes:
@@ -315,8 +321,8 @@ def write_export(
 
 
 @contextmanager
-def tensors_written(path: Path) -> Iterator[None]:
-    """Give the error of the system where safetensors, which has its own, cannot write a file.
+def tensor_write(path: Path) -> Iterator[None]:
+    """Raise the error of the system, not that of safetensors, for a file that cannot be written.
 
     Args:
         path: the file, or the folder of the files.

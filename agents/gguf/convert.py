@@ -12,7 +12,7 @@ from typing import Any
 from emend.memory.distribution import install_command
 from emend.memory.embeddings.model_load import model_load
 from emend.memory.errors import MissingExtra, ModelError
-from emend.memory.files import tensors_written
+from emend.memory.files import tensor_write
 
 
 def convert(gguf: Path, folder: Path) -> None:
@@ -104,7 +104,7 @@ def _convert(gguf: Path, folder: Path) -> None:
     )
     # the weights are dequantised now, and a model marked as quantised cannot be saved
     model.hf_quantizer = None
-    with tensors_written(folder):
+    with tensor_write(folder):
         model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 

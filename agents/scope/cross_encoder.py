@@ -34,7 +34,7 @@ from emend.memory.embeddings.long_texts import (
 from emend.memory.embeddings.model_load import model_load
 from emend.memory.embeddings.tokenizer_growth import check_tokenizers
 from emend.memory.errors import BadData, BadSettings, MissingExtra, ModelError
-from emend.memory.files import tensors_written
+from emend.memory.files import tensor_write
 from emend.memory.retrieval.base import Corpus
 
 # Maximum number of tokens of question and text together, as in ELKEN.
@@ -86,7 +86,7 @@ class CrossEncoderScope:
             OSError: a file cannot be written.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        with tensors_written(folder):
+        with tensor_write(folder):
             self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
         write_settings(folder, {"form": self.form, "threshold": 0.5, "base": base})

@@ -25,7 +25,7 @@ from emend.memory.distribution import install_command
 from emend.memory.embeddings.embed import LexicalEmbedding, SentenceEmbedding
 from emend.memory.embeddings.model_load import model_load
 from emend.memory.errors import BadData, MissingExtra
-from emend.memory.files import tensors_written
+from emend.memory.files import tensor_write
 from emend.memory.retrieval.base import Entry
 from emend.memory.retrieval.default import DENSE, NAME_PART, NAMES, STEM_PART, STEMS
 from emend.memory.retrieval.exact import ExactCorpus
@@ -227,7 +227,7 @@ def _write(body: Any, base: str, out: Path) -> None:
     body.half()
     # record the encoder's name, not the local folder
     body.peft_config["default"].base_model_name_or_path = base
-    with tensors_written(out):
+    with tensor_write(out):
         body.save_pretrained(str(out), save_embedding_layers=False)
     (out / "README.md").unlink(missing_ok=True)
     for file in out.iterdir():

@@ -12,7 +12,7 @@ from emend.agents.scope.features import PairFeatures, RelevanceFeatures, WordFea
 from emend.memory.edit import content_id
 from emend.memory.embeddings.embed import Embedding, LexicalEmbedding
 from emend.memory.errors import BadData
-from emend.memory.files import tensors_written
+from emend.memory.files import tensor_write
 from emend.memory.retrieval.base import Corpus
 from emend.memory.retrieval.exact import ExactCorpus
 
@@ -101,7 +101,7 @@ class LogisticScope:
         from safetensors.numpy import save_file
 
         folder.mkdir(parents=True, exist_ok=True)
-        with tensors_written(folder):
+        with tensor_write(folder):
             save_file({"weights": self.weights}, folder / WEIGHTS)
         settings = {"form": self.form, "embedding": self.spec, "encoder": self.embedding.identity}
         thresholds = {"threshold": self.threshold, "lower": self.low}

@@ -5,6 +5,8 @@ they are rendered. A template that does so only in certain conversations is not 
 """
 
 import json
+import logging
+import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -12,14 +14,15 @@ from functools import lru_cache
 from typing import Any
 
 from emend.memory.errors import ModelError
+from emend.memory.escape import one_line
 
-# CPU seconds and address space in bytes that the trial may use. Templates of eight families take
+# CPU seconds and address space in bytes that the trial may use. Templates of ten families take
 # less than 0.2 s, of which starting Python takes nearly all.
 SECONDS, MEMORY = 5, 2**30
 # Wall-clock limit in seconds, since the machine may be busy.
 CLOCK_SECONDS = 60
-# Largest rendering of a conversation of the trial, in characters; the templates of eight families
-# write up to 5,000.
+# Largest rendering of a conversation of the trial, in characters; those of ten families
+# write up to 3,000.
 MAX_CHARACTERS = 1_000_000
 TOOL = {
     "type": "function",
@@ -36,9 +39,14 @@ LONG = [
     {"role": "assistant", "content": "In Vouna."},
     {"role": "user", "content": "And Meburg?"},
 ]
+# What a template has in use besides the conversation; one that lacks it ends before it is tried.
+USUAL: dict[str, Any] = {"tools": None, "documents": None} | {
+    f"{name}_token": f"<{name}>" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+}
 TRIALS: list[dict[str, Any]] = [
     {"messages": SHORT, "add_generation_prompt": True},
     {"messages": LONG, "add_generation_prompt": True},
+    {"messages": LONG[1:], "add_generation_prompt": True},  # some refuse system messages
     {"messages": LONG[:3]},
     {"messages": SHORT, "add_generation_prompt": True, "tools": [TOOL]},
     {"messages": SHORT, "add_generation_prompt": True, "enable_thinking": False},
@@ -62,12 +70,17 @@ def try_template(template: str, seconds: int = SECONDS) -> None:
         trial = subprocess.run(
             [sys.executable, "-P", "-m", __name__, str(seconds)],
             input=template.encode(errors="replace"),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            capture_output=True,
             timeout=CLOCK_SECONDS,
         )
-        # a signal ends a trial of too many seconds; another code is a Python that cannot start
-        fault = f"needs more than {seconds} s" if trial.returncode < 0 else trial.stdout.decode()
+        fault = trial.stdout.decode()
+        if trial.returncode < 0:
+            fault = _fault_of_signal(-trial.returncode, seconds)
+        elif trial.returncode:
+            reason = one_line(
+                trial.stderr.decode(errors="replace").strip().rpartition("\n")[2], 200
+            )
+            logging.getLogger(__name__).warning("a chat template could not be tried: %s", reason)
     except subprocess.TimeoutExpired:
         fault = f"needs more than {CLOCK_SECONDS} s"
     if fault:
@@ -75,6 +88,13 @@ def try_template(template: str, seconds: int = SECONDS) -> None:
             f"the model's chat template {fault} for a short conversation: do not use this model, "
             "or give its folder the template of the model that it was made from."
         )
+
+
+def _fault_of_signal(number: int, seconds: int) -> str:
+    """Return what a template did whose trial a signal of that number ended."""
+    if number in (getattr(signal, "SIGXCPU", 0), getattr(signal, "SIGKILL", 0)):
+        return f"needs more than {seconds} s"
+    return "crashes the program that renders it"
 
 
 def render_samples(template: str) -> str:
@@ -106,7 +126,7 @@ def render_samples(template: str) -> str:
     environment.globals["strftime_now"] = lambda _: "2025-01-01"
     for variables in TRIALS:
         try:
-            text = environment.from_string(template).render(**variables)
+            text = environment.from_string(template).render(**USUAL | variables)
         except MemoryError:
             return f"needs more than {MEMORY >> 20:,} MiB of memory"
         except Exception:  # noqa: BLE001  an error of the template, which it raises in use

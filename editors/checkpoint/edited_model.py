@@ -29,7 +29,7 @@ from emend.memory.files import (
     private_folder,
     read_file,
     replace_file,
-    tensors_written,
+    tensor_write,
 )
 
 SUBFOLDER, RECORD, ORIGINALS, LOCK = (
@@ -80,7 +80,7 @@ def save_edited(lm: CausalLM, deltas: Deltas, manifest: DeltaManifest, folder: P
         with applied(lm.model, deltas, lm.lock), model_load():
             changed = {name: digest(parameters[name]) for name in deltas}
             _write_record(lm, manifest, changed, draft / SUBFOLDER)
-            with tensors_written(draft):
+            with tensor_write(draft):
                 lm.model.save_pretrained(draft)
         for pattern in BESIDE:
             for file in lm.folder.glob(pattern):
@@ -182,7 +182,7 @@ def _replace_weights(lm: CausalLM, folder: Path) -> None:
     draft = private_folder(folder / DRAFT)
     shutil.rmtree(draft)
     private_folder(draft)
-    with model_load(), tensors_written(draft):
+    with model_load(), tensor_write(draft):
         lm.model.save_pretrained(draft)
     for file in sorted(draft.glob("*.safetensors*")):
         file.chmod(FILE_MODE)

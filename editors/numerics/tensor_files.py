@@ -18,7 +18,7 @@ from emend.memory.files import (
     open_file,
     private_folder,
     replacement,
-    tensors_written,
+    tensor_write,
 )
 
 # Name of the tensor in files that `cached_tensor` writes.
@@ -57,7 +57,7 @@ def save_file(
     Raises:
         OSError: the file cannot be written, such as on a full disk.
     """
-    with tensors_written(file):
+    with tensor_write(file):
         write_safetensors(tensors, file, metadata)
 
 

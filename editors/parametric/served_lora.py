@@ -23,7 +23,7 @@ from emend.editors.numerics.apply_delta import Deltas
 from emend.editors.numerics.architectures import input_first
 from emend.editors.numerics.low_rank import LowRankDelta
 from emend.memory.errors import BadSettings
-from emend.memory.files import tensors_written
+from emend.memory.files import tensor_write
 
 # Prefix of an adapter's tensor names.
 ROOT_OF_PEFT = "base_model.model."
@@ -112,7 +112,7 @@ def save_adapter(folder: Path, deltas: Deltas, model: Any) -> None:
     )
     folder.mkdir(parents=True)
     config.save_pretrained(str(folder))
-    with tensors_written(folder):
+    with tensor_write(folder):
         save_file(tensors, folder / "adapter_model.safetensors")
 
 

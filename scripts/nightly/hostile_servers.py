@@ -31,7 +31,8 @@ from emend.evals.construction.wikidata.query import WikiClient, WikiServers
 from emend.evals.data.download import Remote, download
 from emend.memory.errors import EmendError
 from scripts.benchmarks.alarm import alarm, watch
-from scripts.nightly.hostile_server import ELSEWHERE, KEY, WARM_UP
+from scripts.nightly.hostile_acts import ELSEWHERE, WARM_UP
+from scripts.nightly.hostile_server import KEY
 from scripts.nightly.spoiling import in_process_limits
 from tests.provider.models import quick_policy
 

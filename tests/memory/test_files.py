@@ -83,7 +83,7 @@ def test_a_short_input_takes_little_memory_and_a_long_pipe_is_read_whole(tmp_pat
     (tmp_path / "short").write_bytes(b"short")
     tracemalloc.start()
     try:
-        assert read_input(tmp_path / "short") == b"short"
+        assert read_input(tmp_path / "short") == read_file(tmp_path / "short") == b"short"
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()

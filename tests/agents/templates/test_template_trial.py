@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from emend.agents.templates.chat_template import ChatTemplate
-from emend.agents.templates.template_trial import MAX_CHARACTERS, try_template
+from emend.agents.templates.template_trial import MAX_CHARACTERS, render_samples, try_template
 from emend.memory.errors import ModelError
 
 FOLDER = Path(__file__).parents[2] / "data" / "templates"
@@ -36,8 +36,14 @@ def test_a_template_that_fills_the_memory_is_refused(template):
 
 @pytest.mark.parametrize(
     "template",
-    [LONG, "{% generation %}x{% endgeneration %}" + LONG, "{% if tools %}" + LONG + "{% endif %}"],
-    ids=["plain", "with the tag of transformers", "only with tools"],
+    [
+        LONG,
+        "{% generation %}x{% endgeneration %}" + LONG,
+        "{% if tools %}" + LONG + "{% endif %}",
+        "{% if tools is none %}" + LONG + "{% endif %}",
+        "{{ bos_token + eos_token }}" + LONG,
+    ],
+    ids=["plain", "with the tag of transformers", "only with tools", "only without tools", "with special tokens"],
 )
 def test_a_template_that_writes_megabytes_is_refused(template):
     with pytest.raises(ModelError, match="characters"):
@@ -46,14 +52,25 @@ def test_a_template_that_writes_megabytes_is_refused(template):
 
 @pytest.mark.parametrize("template", ["{{ raise_exception('no') }}", "{% for x", "{{ messages[7].content }}"])
 def test_a_template_that_rejects_the_samples_is_left_to_its_use(template):
-    try_template(template)
+    assert render_samples(template) == ""
+    assert try_template(template) is None
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.jinja")), ids=lambda path: path.stem)
 def test_templates_of_known_families_pass(path):
-    try_template(path.read_text(encoding="utf-8"))
+    assert render_samples(path.read_text(encoding="utf-8")) == ""
 
 
 def test_each_template_of_a_tokenizer_is_tried():
     with pytest.raises(ModelError, match="characters"):
         ChatTemplate(Tokenizer({"default": "{{ messages[0].content }}", "tool_use": LONG}), {}, "hf:stranger")
+
+
+@limits
+def test_a_trial_that_cannot_start_is_reported(monkeypatch, caplog, tmp_path):
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho 'No module named emend' >&2\nexit 1\n", encoding="utf-8")
+    broken.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(broken))
+    try_template("{{ messages[0].content }} not tried")
+    assert "could not be tried: No module named emend" in caplog.text

@@ -155,6 +155,14 @@ def test_a_value_that_is_no_name_is_superseded_where_the_subject_alone_is_valida
     assert kept == set(texts[-current:])
 
 
+def make_altered(folder, sql):
+    """A memory of one document whose database another program has changed."""
+    with ChromaMemory(folder, SMALL) as memory:
+        memory.add([document("Lyon is twinned with Ostrim.")])
+    with closing(sqlite3.connect(folder / "chroma.sqlite3")) as database:
+        database.executescript(sql)
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -164,11 +172,7 @@ def test_a_value_that_is_no_name_is_superseded_where_the_subject_alone_is_valida
     ],
 )
 def test_a_damaged_row_is_named_with_a_remedy(tmp_path, damage):
-    with ChromaMemory(tmp_path / "memory", SMALL) as memory:
-        memory.add([document("Lyon is twinned with Ostrim.")])
-    database = sqlite3.connect(tmp_path / "memory" / "chroma.sqlite3")
-    database.executescript(damage)
-    database.close()
+    make_altered(tmp_path / "memory", damage)
     with (
         ChromaMemory(tmp_path / "memory", SMALL, create=False) as memory,
         pytest.raises(BadData, match=r"damaged.*to a new one"),
@@ -185,9 +189,6 @@ def test_a_damaged_row_is_named_with_a_remedy(tmp_path, damage):
     ],
 )
 def test_a_folder_whose_database_has_triggers_or_views_is_refused(tmp_path, sql):
-    with ChromaMemory(tmp_path / "memory", SMALL) as memory:
-        memory.add([document("Lyon is twinned with Ostrim.")])
-    with closing(sqlite3.connect(tmp_path / "memory" / "chroma.sqlite3")) as database:
-        database.executescript(sql)
+    make_altered(tmp_path / "memory", sql)
     with pytest.raises(BadSettings, match="has a trigger or view '(t|embeddings)'"):
         ChromaMemory(tmp_path / "memory", SMALL, create=False)
