@@ -75,6 +75,8 @@ def owned_folder(folder: Path, drafts: Collection[str] = (), links: bool = True)
 def _lock_folder(folder: Path, links: bool) -> tuple[FileLock, bool]:
     """Return the acquired lock of the folder, and whether the folder is new."""
     is_new = not folder.exists()
+    with suppress(FileNotFoundError):  # another owner may remove its new parents at this moment
+        private_folder(folder, links=links)
     private_folder(folder, links=links)
     act = f"working in '{folder}' (it holds {LOCK})"
     try:

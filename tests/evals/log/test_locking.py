@@ -3,6 +3,7 @@
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,19 @@ def test_of_threads_that_take_the_same_new_folder_one_at_a_time_owns_it(tmp_path
         thread.join()
     assert max(most) == 1
     assert set(endings) <= {"owner", "in use"} and endings.count("owner") >= 200
+
+
+def test_a_parent_that_another_run_removes_meanwhile_is_made_again(tmp_path: Path, monkeypatch: Any) -> None:
+    mkdir, gone = Path.mkdir, [tmp_path / "runs" / "same"]
+
+    def interrupted(path: Path, *args: Any, **options: Any) -> None:
+        if gone and path == gone[0]:
+            raise FileNotFoundError(2, "No such file or directory", str(gone.pop()))
+        mkdir(path, *args, **options)
+
+    monkeypatch.setattr(Path, "mkdir", interrupted)
+    with owned_folder(tmp_path / "runs" / "same") as folder:
+        assert (folder / LOCK).exists() and not gone
 
 
 def test_a_folder_that_cannot_be_written_is_named_with_the_remedy(tmp_path: Path) -> None:
